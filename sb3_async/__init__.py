@@ -4,8 +4,8 @@ from sb3_async.a3c import A3C
 from sb3_async.envs import make_atari_vec_env
 from sb3_async.envs.catch import register as _register_catch
 from sb3_async.errors import AsyncError, SharedMemoryError, WorkerDied, WorkerError
+from sb3_async.version import __version__
 
-__version__ = "0.1.0"
-__all__ = ["A3C", "AsyncError", "SharedMemoryError", "WorkerDied", "WorkerError", "make_atari_vec_env"]
+__all__ = ["A3C", "AsyncError", "SharedMemoryError", "WorkerDied", "WorkerError", "__version__", "make_atari_vec_env"]
 
 _register_catch()

@@ -1,7 +1,9 @@
 """Recipes of single environments, and a ``VecEnv`` that keeps recipes instead of environments."""
 
+import contextlib
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,10 +54,9 @@ class EnvMaker:
         kwargs = dict(self.env_kwargs)
         if isinstance(self.source, EnvSpec):
             if render and "render_mode" not in kwargs:
-                try:  # as in SB3: not every environment has a render_mode
+                with contextlib.suppress(TypeError), warnings.catch_warnings():  # as in SB3: not every one has a render_mode
+                    warnings.filterwarnings("ignore", message=".*not in the possible render_modes.*")
                     return gym.make(self.source, **kwargs, render_mode="rgb_array")
-                except TypeError:
-                    pass
             return gym.make(self.source, **kwargs)
         if "rank" in _parameters(self.source):
             kwargs["rank"] = rank

@@ -101,8 +101,11 @@ class WorkerGroup:
         done = int(self.slots.done.sum())
         messages = self._receive()
         for worker, process in enumerate(self._processes):
-            if process.sentinel in dead or self._stalled(worker):
-                self._replace(worker)
+            if process.sentinel in dead:
+                process.join()
+                self._replace(worker, f"died by {_exit_name(process.exitcode)}")
+            elif self._stalled(worker):
+                self._replace(worker, f"was silent for {self._timeout} s")
         return done, messages
 
     def _receive(self) -> Messages:
@@ -127,14 +130,13 @@ class WorkerGroup:
         last = max(float(self.slots.beat[worker]), self._started[worker])
         return time.monotonic() - last > self._timeout
 
-    def _replace(self, worker: int) -> None:
+    def _replace(self, worker: int, what: str) -> None:
         process = self._processes[worker]
-        what = "was silent for " + f"{self._timeout} s" if process.is_alive() else f"died by {_exit_name(process.exitcode)}"
         kill(process)
         process.join()
         text = f"worker {worker} (pid {process.pid}) {what} after {int(self.slots.done[worker])} steps"
         if self.restarts >= self._max_restarts:
-            hint = " (SIGKILL often means: out of memory)" if process.exitcode == -signal.SIGKILL else ""
+            hint = " (SIGKILL often means: out of memory)" if "SIGKILL" in what else ""
             raise WorkerDied(f"{text}{hint}. Workers replaced before it: {self.restarts}, max_worker_restarts={self._max_restarts}.")
         warnings.warn(f"sb3_async: {text}; it is replaced.", RuntimeWarning, stacklevel=2)
         self.restarts += 1
