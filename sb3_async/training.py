@@ -154,6 +154,7 @@ class Training:
         try:
             self.group.stop()
         finally:
+            del self.group  # it refers to this object: without the cycle, shared memory is released at once
             self.pull()
             base: Any = base_env(self._model.env)  # type: ignore[arg-type]
             if is_recipe(base):

@@ -294,13 +294,14 @@ def test_schedule_runs_over_all_workers_steps() -> None:
 
     A3C("MlpPolicy", Probe, n_workers=4, learning_rate=schedule).learn(1_000)
     run = seen[5:]
-    assert min(run) == 0.0 and max(run) <= 1.0 and len(set(run)) >= 200
+    assert min(run) == 0.0 and max(run) <= 1.0 and len(set(run)) >= 190
 
 
 def test_logs(tmp_path: Path) -> None:
     model = A3C("MlpPolicy", "CartPole-v1", n_workers=2)
     model.set_logger(configure(str(tmp_path), ["csv"]))
     model.learn(2_000, log_interval=50)
+    model.logger.close()
     import pandas
 
     table = pandas.read_csv(tmp_path / "progress.csv")
