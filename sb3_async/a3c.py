@@ -51,13 +51,13 @@ class A3CUpdate:
 
     def value(self, policy: ActorCriticPolicy, observations: TensorObservation) -> Tensor:
         """V(s; θ'), what a rollout that does not end in a terminal state is bootstrapped from."""
-        return policy.predict_values(observations).flatten()  # type: ignore[arg-type]
+        return policy.predict_values(observations).flatten()
 
     def loss(self, policy: ActorCriticPolicy, rollout: Rollout, hyper: Hyper) -> tuple[Tensor, Sequence[float]]:
         """The A3C loss of one rollout, see :func:`sb3_async.losses.a3c_loss`."""
         advantages, returns = gae(rollout.rewards, rollout.discounts, rollout.values, rollout.bootstrap, hyper["gae_lambda"])
         actions = rollout.actions.long().flatten() if self.discrete else rollout.actions
-        values, log_probs, entropy = policy.evaluate_actions(rollout.observations, actions)  # type: ignore[arg-type]
+        values, log_probs, entropy = policy.evaluate_actions(rollout.observations, actions)
         advantage = torch.from_numpy(advantages.reshape(-1))
         if self.normalize_advantage:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)

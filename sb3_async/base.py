@@ -6,7 +6,7 @@ import pathlib
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,21 +14,19 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.save_util import load_from_zip_file
-from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule, TensorDict
 from stable_baselines3.common.utils import safe_mean
 from stable_baselines3.common.vec_env import VecEnv
+from typing_extensions import Self
 
+from sb3_async.checks import check_arguments, explain_small_images
 from sb3_async.clock import CallbackClock, StepLocals
 from sb3_async.envs import EnvOptions, make_main_env, split
 from sb3_async.envs.split import EnvArgument
 from sb3_async.optim import check_element_wise
 from sb3_async.training import Training
 from sb3_async.worker import Update
-
-SMALLEST_IMAGE = 36  # what the three convolutions of NatureCNN leave one pixel of
 
 
 class AsyncAlgorithm(BaseAlgorithm):
@@ -88,10 +86,10 @@ class AsyncAlgorithm(BaseAlgorithm):
     ) -> None:
         self._training: Training | None = None
         options = EnvOptions(n_envs_per_worker, env_kwargs, wrapper_class, wrapper_kwargs, preprocess_atari, monitor_dir)
-        _check_arguments(n_workers, n_envs_per_worker, start_method, max_worker_restarts, worker_timeout, max_lead)
+        check_arguments(n_workers, n_envs_per_worker, start_method, max_worker_restarts, worker_timeout, max_lead)
         super().__init__(
             policy,
-            None if env is None else make_main_env(env, options, verbose),  # type: ignore[arg-type]
+            None if env is None else make_main_env(env, options, verbose),
             learning_rate,
             policy_kwargs=dict(policy_kwargs or {}),
             stats_window_size=stats_window_size,
@@ -102,7 +100,7 @@ class AsyncAlgorithm(BaseAlgorithm):
             seed=seed,
             use_sde=use_sde,
             sde_sample_freq=sde_sample_freq,
-            supported_action_spaces=self.supported_action_spaces,  # type: ignore[arg-type]
+            supported_action_spaces=self.supported_action_spaces,
         )
         self.n_workers = n_workers
         self.n_envs_per_worker = n_envs_per_worker
@@ -121,10 +119,10 @@ class AsyncAlgorithm(BaseAlgorithm):
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
-        return BaseAlgorithm._wrap_env(make_main_env(env, EnvOptions(), verbose), verbose, monitor_wrapper)  # type: ignore[arg-type]
+        return BaseAlgorithm._wrap_env(make_main_env(env, EnvOptions(), verbose), verbose, monitor_wrapper)
 
     @property
-    def policy(self) -> Any:  # type: ignore[override]
+    def policy(self) -> Any:
         """The policy of the main process, in private memory; while training, what the workers have learnt so far."""
         if self._training is not None:
             self._training.refresh()
@@ -139,13 +137,17 @@ class AsyncAlgorithm(BaseAlgorithm):
         self.set_random_seed(self.seed)
         kwargs = {"use_sde": self.use_sde} if self.use_sde else {}
         try:
-            policy: Any = self.policy_class(self.observation_space, self.action_space, self.lr_schedule, **kwargs, **self.policy_kwargs)
+            policy: Any = self.policy_class(
+                self.observation_space, self.action_space, self.lr_schedule, **kwargs, **self.policy_kwargs
+            )
         except RuntimeError as error:
-            _explain_small_images(self.observation_space, self.policy_kwargs, error)
+            explain_small_images(self.observation_space, self.policy_kwargs, error)
             raise
         self.policy = policy.to(self.device)
         if len(policy.optimizer.param_groups) != 1:
-            raise ValueError("A policy whose optimizer has several parameter groups cannot be shared by the workers: use one group")
+            raise ValueError(
+                "A policy whose optimizer has several parameter groups cannot be shared by the workers: use one group"
+            )
         check_element_wise(policy.optimizer_class, {**policy.optimizer_kwargs, "lr": 1e-3})
 
     def hyper_values(self, timesteps: int) -> NDArray[np.float64]:
@@ -188,7 +190,9 @@ class AsyncAlgorithm(BaseAlgorithm):
         if self._training is not None:
             raise RuntimeError("learn() is running already")
         tb_log_name = tb_log_name or type(self).__name__
-        total, starter = self._setup_learn(math.ceil(total_timesteps), callback, reset_num_timesteps, tb_log_name, progress_bar)
+        total, starter = self._setup_learn(
+            math.ceil(total_timesteps), callback, reset_num_timesteps, tb_log_name, progress_bar
+        )
         starter.on_training_start(
             StepLocals(
                 self=self,
@@ -205,9 +209,14 @@ class AsyncAlgorithm(BaseAlgorithm):
         missing = max(total - self.num_timesteps, 0)
         training = Training(self, budget=-(-missing // self.env.num_envs) * self.env.num_envs)
         self._n_learns += 1
-        updates = self._n_updates
         rollout = self.n_steps * training.n_envs * training.n_workers
-        clock = CallbackClock(self, starter, training.n_envs, rollout, log_interval)
+        self._run(training, CallbackClock(self, starter, training.n_envs, rollout, log_interval), total)
+        starter.on_training_end()
+        return self
+
+    def _run(self, training: Training, clock: CallbackClock, total: int) -> None:
+        """Let the workers train up to ``total`` steps, or until a callback has enough."""
+        updates = self._n_updates
         self._training = training
         try:
             training.start()
@@ -223,8 +232,6 @@ class AsyncAlgorithm(BaseAlgorithm):
             training.stop()
             self._n_updates = updates + int(training.slots.updates.sum())
             self._training = None
-        starter.on_training_end()
-        return self
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> Any:
         # What the workers make themselves need not be made here only to be reset.
@@ -284,7 +291,7 @@ class AsyncAlgorithm(BaseAlgorithm):
     def load(
         cls,
         path: str | pathlib.Path | io.BufferedIOBase,
-        env: EnvArgument | None = None,  # type: ignore[override]
+        env: EnvArgument | None = None,
         device: torch.device | str = "auto",
         custom_objects: dict[str, Any] | None = None,
         print_system_info: bool = False,
@@ -299,55 +306,10 @@ class AsyncAlgorithm(BaseAlgorithm):
             settings = {**(data or {}), **kwargs}
             names = EnvOptions.__dataclass_fields__
             env = make_main_env(env, EnvOptions(**{name: settings[name] for name in names if name in settings}))
-        return super().load(path, env, device, custom_objects, print_system_info, force_reset, **kwargs)  # type: ignore[arg-type]
+        return super().load(path, env, device, custom_objects, print_system_info, force_reset, **kwargs)
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "_policy", "_training"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer"], []
-
-
-def _check_arguments(
-    n_workers: int | None,
-    n_envs_per_worker: int,
-    start_method: str | None,
-    max_worker_restarts: int,
-    worker_timeout: float | None,
-    max_lead: int | None,
-) -> None:
-    """Refuse what cannot work.
-
-    :raises ValueError: naming the argument
-    """
-    if n_workers is not None and n_workers < 0:
-        raise ValueError(f"n_workers must be at least 0 (0 runs everything in this process), got {n_workers}")
-    if n_envs_per_worker < 1:
-        raise ValueError(f"n_envs_per_worker must be at least 1, got {n_envs_per_worker}")
-    if start_method not in (None, "fork", "forkserver", "spawn"):
-        raise ValueError(f"start_method must be 'fork', 'forkserver', 'spawn' or None, got {start_method!r}")
-    if max_worker_restarts < 0:
-        raise ValueError(f"max_worker_restarts must be at least 0, got {max_worker_restarts}")
-    if worker_timeout is not None and worker_timeout <= 0:
-        raise ValueError(f"worker_timeout must be positive or None, got {worker_timeout}")
-    if max_lead is not None and max_lead < 1:
-        raise ValueError(f"max_lead must be at least 1, got {max_lead}")
-
-
-def _explain_small_images(space: spaces.Space[Any], policy_kwargs: dict[str, Any], error: RuntimeError) -> None:
-    """Say it plainly where SB3's default CNN failed because a picture is too small for it.
-
-    :raises ValueError: if that is the reason
-    """
-    if policy_kwargs.get("features_extractor_class", NatureCNN) not in (NatureCNN, CombinedExtractor):
-        return
-    for part in space.spaces.values() if isinstance(space, spaces.Dict) else [space]:
-        if not is_image_space(part, check_channels=False) or part.shape is None:
-            continue
-        height, width = part.shape[1:] if is_image_space_channels_first(part) else part.shape[:2]  # type: ignore[arg-type]
-        if min(height, width) < SMALLEST_IMAGE:
-            raise ValueError(
-                f"A picture of {height}x{width} is too small for SB3's default CNN, which needs at least "
-                f"{SMALLEST_IMAGE}x{SMALLEST_IMAGE}. Resize the observations, use 'MlpPolicy', or pass a smaller network as "
-                "policy_kwargs=dict(features_extractor_class=...)."
-            ) from error

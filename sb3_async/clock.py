@@ -15,7 +15,9 @@ from sb3_async.runtime.supervisor import Messages
 if TYPE_CHECKING:
     from sb3_async.base import AsyncAlgorithm
 
-NOT_SENT = ("rewards", "actions", "clipped_actions", "values", "log_probs", "obs_tensor", "rollout_buffer", "replay_buffer")
+NOT_SENT = frozenset(
+    {"rewards", "actions", "clipped_actions", "values", "log_probs", "obs_tensor", "rollout_buffer", "replay_buffer"}
+)
 
 
 class StepLocals(dict[str, Any]):
@@ -23,7 +25,7 @@ class StepLocals(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         hint = (
-            " is not sent by the workers at every step: read infos[i]['episode'] for scores, or put a wrapper around the environment"
+            " is not sent by the workers at every step: read infos[i]['episode'] for scores, or wrap the environment"
             if key in NOT_SENT
             else " is not among the locals of an asynchronous algorithm"
         )

@@ -137,14 +137,16 @@ def check_element_wise(optimizer_class: OptimizerClass, options: Mapping[str, An
     try:
         agree = torch.equal(
             _rehearse(optimizer_class, options, start, gradients),
-            torch.cat([_rehearse(optimizer_class, options, start[h], [g[h] for g in gradients]) for h in (slice(3), slice(3, 6))]),
+            torch.cat(
+                [_rehearse(optimizer_class, options, start[h], [g[h] for g in gradients]) for h in (slice(3), slice(3, 6))]
+            ),
         )
     except (RuntimeError, TypeError, ValueError) as error:
         agree, reason = False, f"it cannot step a flat vector ({error})"
     if not agree:
         raise ValueError(
-            f"{optimizer_class.__name__} with {dict(options)} cannot be shared by the workers: {reason}. Use an element-wise "
-            "optimizer such as sb3_async.optim.SharedRMSProp, torch.optim.Adam or torch.optim.SGD in policy_kwargs['optimizer_class']."
+            f"{optimizer_class.__name__} with {dict(options)} cannot be shared by the workers: {reason}. Use an "
+            "element-wise optimizer in policy_kwargs['optimizer_class'], such as sb3_async.optim.SharedRMSProp or torch.optim.Adam."
         )
 
 

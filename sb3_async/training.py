@@ -72,7 +72,9 @@ class Training:
         self._state_names = tuple(state)
         fields = {"parameters": state_field(torch.empty(self._layout.size, dtype=self._layout.dtype))}
         fields |= {optimizer_field(name): state_field(value) for name, value in state.items()}
-        fields |= {"observation": Field((self.n_workers, observation_bytes(env.observation_space, self.n_envs)), np.dtype("u1"))}
+        fields |= {
+            "observation": Field((self.n_workers, observation_bytes(env.observation_space, self.n_envs)), np.dtype("u1"))
+        }
         fields |= Slots.fields(self.n_workers, len(model.hyper_names), len(model.update.statistics))
         self._block = SharedBlock(fields, shared=not inline)
         for name, value in state.items():
@@ -183,7 +185,9 @@ class Training:
             values = [shared] * len(self._trained) if shared.ndim == 0 else self._layout.views(shared)
             for parameter, value in zip(self._trained, values, strict=True):
                 # contiguous: saved files and A2C know nothing of the order in shared memory
-                state[parameter][name] = value.to(parameter.device if value.ndim else "cpu").clone(memory_format=torch.contiguous_format)
+                state[parameter][name] = value.to(parameter.device if value.ndim else "cpu").clone(
+                    memory_format=torch.contiguous_format
+                )
         self._fresh = True
 
     def refresh(self) -> None:
@@ -199,7 +203,7 @@ class Training:
             return read_observation(space, self.n_envs, memory[int(self.slots.done.argmax())])
         parts = [read_observation(space, self.n_envs, row) for row in memory]
         if isinstance(parts[0], dict):
-            return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}  # type: ignore[index, call-overload]
+            return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}  # type: ignore[call-overload]
         return np.concatenate(parts)  # type: ignore[arg-type]
 
     def _counts(self) -> tuple[float, NDArray[Any], int, int, NDArray[Any]]:

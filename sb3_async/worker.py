@@ -219,4 +219,4 @@ def _env_actions(space: spaces.Space[Any], policy: Any, actions: Tensor) -> NDAr
         return raw
     if policy.squash_output:
         return np.asarray(policy.unscale_action(raw))
-    return np.clip(raw, space.low, space.high)
+    return np.asarray(np.clip(raw, space.low, space.high))

@@ -42,9 +42,7 @@ def parameters(model: A3C) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("n_steps", [1, 5])
-@pytest.mark.parametrize(
-    ("end", "length", "value", "tolerance"), [("truncated", 10, 10.0, 0.5), ("terminated", 1, 1.0, 0.05)]
-)
+@pytest.mark.parametrize(("end", "length", "value", "tolerance"), [("truncated", 10, 10.0, 0.5), ("terminated", 1, 1.0, 0.05)])
 def test_truncation_bootstraps_and_termination_does_not(
     end: str, length: int, value: float, tolerance: float, n_steps: int
 ) -> None:
@@ -67,7 +65,14 @@ def test_truncation_bootstraps_and_termination_does_not(
 
 def test_values_of_a_chain() -> None:
     model = A3C(
-        "MlpPolicy", Chain, gamma=0.5, n_workers=2, learning_rate=lambda p: 0.02 * p, policy_kwargs=TABULAR, max_grad_norm=None, seed=0
+        "MlpPolicy",
+        Chain,
+        gamma=0.5,
+        n_workers=2,
+        learning_rate=lambda p: 0.02 * p,
+        policy_kwargs=TABULAR,
+        max_grad_norm=None,
+        seed=0,
     )
     model.learn(8_000)
     values = model.policy.predict_values(torch.eye(3)).detach().flatten()
@@ -76,7 +81,9 @@ def test_values_of_a_chain() -> None:
 
 def test_updates_of_all_workers_arrive() -> None:
     """Each worker sees a feature of its own, so it alone moves that feature's weights in the shared vector."""
-    model = A3C("MlpPolicy", OneHot, n_workers=4, seed=0, policy_kwargs=dict(net_arch=[], ortho_init=False), learning_rate=1e-2)
+    model = A3C(
+        "MlpPolicy", OneHot, n_workers=4, seed=0, policy_kwargs=dict(net_arch=[], ortho_init=False), learning_rate=1e-2
+    )
     before = model.policy.value_net.weight.detach().clone()
     model.learn(2_000)
     assert ((model.policy.value_net.weight.detach() - before).abs() > 0.05).all()
@@ -187,7 +194,14 @@ def test_step_accounting() -> None:
 
 def test_checkpoints_and_evaluation_come_at_their_steps(tmp_path: Path) -> None:
     checkpoint = CheckpointCallback(200, str(tmp_path), name_prefix="m")
-    evaluation = EvalCallback(Monitor(Cart()), eval_freq=250, n_eval_episodes=1, log_path=str(tmp_path), best_model_save_path=str(tmp_path), verbose=0)
+    evaluation = EvalCallback(
+        Monitor(Cart()),
+        eval_freq=250,
+        n_eval_episodes=1,
+        log_path=str(tmp_path),
+        best_model_save_path=str(tmp_path),
+        verbose=0,
+    )
     A3C("MlpPolicy", "CartPole-v1", n_workers=2).learn(1_000, callback=[checkpoint, evaluation])
     assert sorted(p.name for p in tmp_path.glob("m_*")) == [f"m_{k}_steps.zip" for k in (1000, 200, 400, 600, 800)]
     assert np.load(tmp_path / "evaluations.npz")["timesteps"].tolist() == [250, 500, 750, 1000]
@@ -306,11 +320,12 @@ def test_logs(tmp_path: Path) -> None:
 
     table = pandas.read_csv(tmp_path / "progress.csv")
     assert table["time/total_timesteps"].tolist() == [500, 1_000, 1_500, 2_000]
-    for key in (
-        ["rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "time/iterations", "train/policy_loss", "train/value_loss"]
-        + ["train/entropy_loss", "train/explained_variance", "train/learning_rate", "train/n_updates"]
-        + ["async/fps_per_worker", "async/fps_slowest_worker", "async/policy_lag", "async/credits", "async/skipped_updates"]
-    ):
+    keys = """
+        rollout/ep_rew_mean rollout/ep_len_mean time/fps time/iterations train/policy_loss train/value_loss
+        train/entropy_loss train/explained_variance train/learning_rate train/n_updates async/fps_per_worker
+        async/fps_slowest_worker async/policy_lag async/credits async/skipped_updates async/worker_restarts
+    """
+    for key in keys.split():
         assert key in table.columns
     last = table.iloc[-1]
     assert last["train/n_updates"] == pytest.approx(400, abs=30) and last["train/entropy_loss"] < 0
@@ -365,11 +380,15 @@ def test_zip_interchange_with_a2c(tmp_path: Path) -> None:
     ours = A3C("MlpPolicy", "CartPole-v1", n_workers=2).learn(300)
     ours.save(tmp_path / "a3c")
     theirs = A2C.load(tmp_path / "a3c", env=Cart())
-    assert np.array_equal(theirs.predict(observations, deterministic=True)[0], ours.predict(observations, deterministic=True)[0])
+    assert np.array_equal(
+        theirs.predict(observations, deterministic=True)[0], ours.predict(observations, deterministic=True)[0]
+    )
     theirs.learn(100)
     theirs.save(tmp_path / "a2c")
     back = A3C.load(tmp_path / "a2c", env="CartPole-v1")
-    assert np.array_equal(theirs.predict(observations, deterministic=True)[0], back.predict(observations, deterministic=True)[0])
+    assert np.array_equal(
+        theirs.predict(observations, deterministic=True)[0], back.predict(observations, deterministic=True)[0]
+    )
     size = {name: (tmp_path / f"{name}.zip").stat().st_size for name in ("a3c", "a2c")}
     assert size["a3c"] < 1.1 * size["a2c"]
 
@@ -400,7 +419,13 @@ def test_one_worker_equals_a2c() -> None:
     """Same weights, environment, optimiser and random stream: the same network after 40 updates, to rounding."""
     ours = A3C("MlpPolicy", "CartPole-v1", n_workers=0, seed=0, ent_coef=0.01)
     ours.policy.load_state_dict(A2C("MlpPolicy", "CartPole-v1", seed=0).policy.state_dict())
-    reference = A2C("MlpPolicy", "CartPole-v1", seed=0, ent_coef=0.01, policy_kwargs=dict(optimizer_class=RMSpropTFLike, optimizer_kwargs=dict(eps=1e-5)))
+    reference = A2C(
+        "MlpPolicy",
+        "CartPole-v1",
+        seed=0,
+        ent_coef=0.01,
+        policy_kwargs=dict(optimizer_class=RMSpropTFLike, optimizer_kwargs=dict(eps=1e-5)),
+    )
     reference.policy.load_state_dict(ours.policy.state_dict())
     # The streams that the worker will have.
     streams, env_seed, _ = np.random.SeedSequence(0, spawn_key=(1, 0, 0)).spawn(3)
@@ -419,7 +444,9 @@ def test_one_worker_equals_a2c() -> None:
     reference.collect_rollouts = collect  # type: ignore[method-assign]
     reference.learn(200)
     ours.learn(200)
-    torch.testing.assert_close(parameters(ours), torch.cat([p.detach().flatten() for p in reference.policy.parameters()]), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        parameters(ours), torch.cat([p.detach().flatten() for p in reference.policy.parameters()]), rtol=1e-4, atol=1e-6
+    )
 
 
 # Errors
@@ -427,7 +454,9 @@ def test_one_worker_equals_a2c() -> None:
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 @pytest.mark.parametrize("fault", ["raise", "make", "reset"])
-def test_environment_exception_comes_out_as_itself(method: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_exception_comes_out_as_itself(
+    method: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MAIN_PID", str(os.getpid()))
     model = A3C("MlpPolicy", Probe, env_kwargs=dict(fault=fault), n_workers=3, start_method=method)
     with pytest.raises(ValueError, match="sensor offline|cannot be") as caught:
@@ -528,7 +557,11 @@ def test_unguarded_script_works_with_every_start_method(tmp_path: Path) -> None:
             )
         )
         run = subprocess.run(
-            [sys.executable, script], capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}
+            [sys.executable, script],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         )
         assert run.returncode == 0 and run.stdout == "steps 100\n", run.stderr
 
@@ -554,7 +587,11 @@ def test_ctrl_c_leaves_a_model_that_can_be_saved(tmp_path: Path) -> None:
         )
     )
     process = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
     assert process.stdout is not None and process.stdout.readline() == "running\n"
     children = psutil.Process(process.pid).children(recursive=True)

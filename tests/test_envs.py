@@ -320,7 +320,9 @@ def test_atari_terminal_observation() -> None:
     for _, done, info, obs in play(training=True):
         if done:
             assert info["terminal_observation"].shape == (4, 84, 84)
-            assert np.array_equal(info["terminal_observation"], obs) == ("episode" not in info), "a lost life goes on, a game does not"
+            assert np.array_equal(info["terminal_observation"], obs) == ("episode" not in info), (
+                "a lost life goes on, a game does not"
+            )
             assert info["TimeLimit.truncated"] is False
 
 

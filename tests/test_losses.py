@@ -5,7 +5,9 @@ from torch.distributions import Categorical
 from sb3_async.losses import a3c_loss
 
 
-def loss_of(logits: torch.Tensor, value: torch.Tensor, action: int, target: float, ent_coef: float, vf_coef: float) -> torch.Tensor:
+def loss_of(
+    logits: torch.Tensor, value: torch.Tensor, action: int, target: float, ent_coef: float, vf_coef: float
+) -> torch.Tensor:
     """The loss of one sample, the advantage being target - value without a gradient."""
     distribution = Categorical(logits=logits)
     advantage = torch.tensor([target]) - value.detach()

@@ -25,7 +25,9 @@ def test_block_holds_what_is_asked_for() -> None:
 
 
 def test_too_little_shared_memory_is_an_error_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("usage", "total used free")(64_000_000, 63_000_000, 1_000_000))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: namedtuple("usage", "total used free")(64_000_000, 63_000_000, 1_000_000)
+    )
     fields = {"parameters": Field((1_000_000,), np.dtype("f4"))}
     with pytest.raises(SharedMemoryError, match=r"need 4.0 MB, but /dev/shm has 1.0 MB free.*--shm-size"):
         SharedBlock(fields)
@@ -78,7 +80,9 @@ def test_rows_of_different_writers_share_no_cache_line() -> None:
         assert rows.dtype.itemsize % CACHE_LINE == 0
 
 
-@pytest.mark.parametrize(("budget", "rollout", "unit", "n"), [(1, 5, 1, 8), (1003, 5, 1, 4), (1000, 40, 8, 3), (8, 40, 8, 3), (0, 5, 1, 2)])
+@pytest.mark.parametrize(
+    ("budget", "rollout", "unit", "n"), [(1, 5, 1, 8), (1003, 5, 1, 4), (1000, 40, 8, 3), (8, 40, 8, 3), (0, 5, 1, 2)]
+)
 def test_credits_deal_exactly_the_budget(budget: int, rollout: int, unit: int, n: int) -> None:
     slots = slots_of(n)
     credit = Credits(slots, budget, rollout, unit)

@@ -81,7 +81,11 @@ def test_an_exception_comes_out_as_itself(method: str) -> None:
 
 @pytest.mark.parametrize(
     ("what", "kind", "text"),
-    [("raise odd", WorkerError, "1 and 2"), ("raise unpicklable", WorkerError, "holds a lock"), ("sys.exit", WorkerError, "SystemExit")],
+    [
+        ("raise odd", WorkerError, "1 and 2"),
+        ("raise unpicklable", WorkerError, "holds a lock"),
+        ("sys.exit", WorkerError, "SystemExit"),
+    ],
 )
 def test_an_exception_that_cannot_be_sent_keeps_its_text(what: str, kind: type[Exception], text: str) -> None:
     assert not issubclass(NeedsTwo, WorkerError)

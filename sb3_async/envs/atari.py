@@ -87,7 +87,7 @@ class AtariVecEnv(VecEnv):
         self.options = options
         self.asleep = False  # as AsyncDummyVecEnv.asleep
         self.render_mode: str | None = None
-        settings = {
+        settings: dict[str, Any] = {
             key: spec.kwargs[key]
             for key in ("repeat_action_probability", "full_action_space", "max_num_frames_per_episode")
             if key in spec.kwargs
@@ -98,9 +98,11 @@ class AtariVecEnv(VecEnv):
         self._game = re.sub(r"(?<!^)(?=[A-Z])", "_", str(spec.kwargs["game"])).lower()
         self._games: AtariVectorEnv | None = None
         probe = self._make(1)
-        super().__init__(n_envs, probe.single_observation_space, spaces.Discrete(int(probe.single_action_space.n)))
+        n_actions: int = probe.single_action_space.n  # type: ignore[attr-defined]
+        shape: Any = probe.single_observation_space.shape
+        super().__init__(n_envs, probe.single_observation_space, spaces.Discrete(n_actions))
         if not self._settings.get("grayscale", True):  # (stack, height, width, 3): colours become channels of the stack
-            stack, height, width, colours = probe.single_observation_space.shape
+            stack, height, width, colours = shape
             self.observation_space = spaces.Box(0, 255, (stack * colours, height, width), np.uint8)
         self._scores = np.zeros(n_envs)
         self._lengths = np.zeros(n_envs, np.int64)
@@ -138,10 +140,17 @@ class AtariVecEnv(VecEnv):
             self._games = self._make(self.num_envs)
             if self.monitor_dir is not None:
                 self._writers = [
-                    ResultsWriter(os.path.join(self.monitor_dir, str(self.first_rank + i)), {"t_start": self._t_start, "env_id": self.spec.id})
+                    ResultsWriter(
+                        os.path.join(self.monitor_dir, str(self.first_rank + i)),
+                        {"t_start": self._t_start, "env_id": self.spec.id},
+                    )
                     for i in range(self.num_envs)
                 ]
-        seeds = np.array([-1 if s is None else s % 2**31 for s in self._seeds]) if any(s is not None for s in self._seeds) else None
+        seeds = (
+            np.array([-1 if s is None else s % 2**31 for s in self._seeds])
+            if any(s is not None for s in self._seeds)
+            else None
+        )
         self._reset_seeds()
         self._reset_options()
         raw, info = self._games.reset(seed=seeds)

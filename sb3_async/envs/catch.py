@@ -24,7 +24,7 @@ class Catch(gym.Env[NDArray[np.uint8], np.int64]):
     :param render_mode: None or ``"rgb_array"``
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012  (as in gymnasium)
 
     def __init__(self, size: int = 24, render_mode: str | None = None) -> None:
         self.size = size
@@ -35,7 +35,9 @@ class Catch(gym.Env[NDArray[np.uint8], np.int64]):
         self._paddle = self._row = 0
         self._column = self._slope = 0.0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         """Put the paddle in the middle, and the ball at a random column of the top row with a random slope."""
         super().reset(seed=seed)
         self._paddle = math.ceil(self.size / 2) - 1
@@ -58,7 +60,7 @@ class Catch(gym.Env[NDArray[np.uint8], np.int64]):
         caught = terminated and self._paddle <= int(self._column) < self._paddle + self.paddle_width
         return self._screen(), float(caught), terminated, False, {}
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         """The screen in grey, (size, size, 3), in mode ``"rgb_array"``."""
         return np.repeat(self._screen(), 3, axis=2) if self.render_mode == "rgb_array" else None
 

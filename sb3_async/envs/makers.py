@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -62,7 +63,9 @@ class EnvMaker:
             kwargs["rank"] = rank
         env = self.source(**kwargs)
         if isinstance(env, VecEnv):
-            raise TypeError(f"{self.source} returned a VecEnv; it must return one gymnasium.Env (n_envs_per_worker asks for several)")
+            raise TypeError(
+                f"{self.source} returned a VecEnv; it must return one gymnasium.Env (n_envs_per_worker asks for several)"
+            )
         return _patch_env(env)
 
 
@@ -88,11 +91,14 @@ class AsyncDummyVecEnv(DummyVecEnv):
         self.asleep = False
         self._envs: list[GymEnv] | None = None
         n = num_envs if isinstance(makers, EnvMaker) else len(makers)
-        self._functions = [lambda rank=rank: self.maker(rank)(rank, log=False, render=True) for rank in range(n)]
+        self._functions: list[Callable[[], GymEnv]] = [
+            partial(self.maker(rank), rank, log=False, render=True) for rank in range(n)
+        ]
         super().__init__(self._functions[:1])
         self.close()
         VecEnv.__init__(self, n, self.observation_space, self.action_space)
-        self.buf_obs = {key: np.zeros((n, *array.shape[1:]), array.dtype) for key, array in self.buf_obs.items()}  # type: ignore[assignment]
+        for key, array in self.buf_obs.items():
+            self.buf_obs[key] = np.zeros((n, *array.shape[1:]), array.dtype)
         self.buf_dones, self.buf_rews = np.zeros(n, bool), np.zeros(n, np.float32)
         self.buf_infos = [{} for _ in range(n)]
 
@@ -111,7 +117,7 @@ class AsyncDummyVecEnv(DummyVecEnv):
     def envs(self, envs: list[GymEnv]) -> None:
         self._envs = envs
 
-    def reset(self) -> Observation:  # type: ignore[override]
+    def reset(self) -> Observation:
         """Reset all environments; zeros while asleep."""
         if self.asleep:
             return placeholder(self.observation_space, self.num_envs)

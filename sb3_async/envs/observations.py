@@ -7,14 +7,22 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs
 
-Observation = NDArray[Any] | dict[str, NDArray[Any]]
+# SB3's VecEnvObs; tuples are in it for no space that a policy takes.
+Observation = VecEnvObs
 TensorObservation = torch.Tensor | dict[str, torch.Tensor]
 _Parts = dict[str | None, spaces.Space[Any]]
 
 
 def _parts(space: spaces.Space[Any]) -> _Parts:
-    return dict(space.spaces) if isinstance(space, spaces.Dict) else {None: space}
+    return dict(space.spaces.items()) if isinstance(space, spaces.Dict) else {None: space}
+
+
+def part_of(observation: Observation, key: str | None) -> NDArray[Any]:
+    """The array of ``key`` in a dict, or the observation itself for None."""
+    part: NDArray[Any] = observation if key is None else observation[key]  # type: ignore[assignment,call-overload]
+    return part
 
 
 def _shape(space: spaces.Space[Any]) -> tuple[int, ...]:
@@ -48,7 +56,7 @@ class RolloutObservations:
 
     def __setitem__(self, step: int, observation: Observation) -> None:
         for key, array in self._arrays.items():
-            value = observation if key is None else observation[key]  # type: ignore[call-overload]
+            value = part_of(observation, key)
             if key in self._pictures:  # one plane at a time: numpy takes four times as long for all of them
                 for channel in range(array.shape[2]):
                     array[step, :, channel] = value[:, channel]
@@ -66,7 +74,7 @@ class RolloutObservations:
     def _prepared(self, tensors: dict[str | None, torch.Tensor]) -> TensorObservation:
         for key in self._pictures:
             tensors[key] = torch.div(tensors[key], 255.0)  # in one pass, unlike .float() / 255
-        return tensors[None] if None in tensors else tensors  # type: ignore[return-value]
+        return tensors.get(None, tensors)  # type: ignore[arg-type]
 
 
 def observation_bytes(space: spaces.Space[Any], n_envs: int) -> int:
@@ -78,7 +86,7 @@ def write_observation(observation: Observation, space: spaces.Space[Any], memory
     """Copy an observation of some environments into ``memory``, (observation_bytes,)."""
     start = 0
     for key, part in _parts(space).items():
-        value = observation if key is None else observation[key]  # type: ignore[call-overload]
+        value = part_of(observation, key)
         raw = np.ascontiguousarray(value, dtype=part.dtype).reshape(-1).view(np.uint8)
         memory[start : start + raw.size] = raw
         start += raw.size
@@ -92,7 +100,7 @@ def read_observation(space: spaces.Space[Any], n_envs: int, memory: NDArray[np.u
         size = observation_bytes(part, n_envs)
         values[key] = memory[start : start + size].copy().view(part.dtype).reshape(n_envs, *_shape(part))
         start += size
-    return values[None] if None in values else values  # type: ignore[return-value]
+    return values.get(None, values)  # type: ignore[arg-type]
 
 
 def placeholder(space: spaces.Space[Any], n_envs: int) -> Observation:

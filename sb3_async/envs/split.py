@@ -36,7 +36,8 @@ EnvArgument = str | EnvSpec | Callable[..., GymEnv] | Sequence[Callable[..., Gym
 MakeEnv = Callable[[], VecEnv]
 
 HOW_TO_PASS = (
-    "an id string, a gymnasium EnvSpec, a callable that makes an environment, a list of such callables, a gymnasium.Env or a VecEnv"
+    "an id string, a gymnasium EnvSpec, a callable that makes an environment, a list of such callables, "
+    "a gymnasium.Env or a VecEnv"
 )
 
 
@@ -63,7 +64,9 @@ class EnvOptions:
         given = [name for name in ("env_kwargs", "wrapper_class", "wrapper_kwargs", "monitor_dir") if getattr(self, name)]
         given += ["n_envs_per_worker"] if self.n_envs_per_worker != 1 else []
         if given:
-            raise ValueError(f"{', '.join(given)} cannot be applied to {what}: pass an id or a callable, or build it so yourself")
+            raise ValueError(
+                f"{', '.join(given)} cannot be applied to {what}: pass an id or a callable, or build it so yourself"
+            )
 
 
 class CopiedVecEnv(DummyVecEnv):
@@ -83,25 +86,24 @@ def make_main_env(env: EnvArgument, options: EnvOptions, verbose: int = 0) -> Ve
         options.reject_for("an environment object")
         env = _patch_env(env)
         return CopiedVecEnv([partial(_same, env if is_wrapped(env, Monitor) else Monitor(env))])
-    if isinstance(env, str | EnvSpec):
-        spec = gym.spec(env) if isinstance(env, str) else env
-        if options.preprocess_atari and is_atari(spec):
-            return _atari(spec, options, verbose)
-        return AsyncDummyVecEnv(options.maker(spec), options.n_envs_per_worker)
-    if callable(env):
-        return AsyncDummyVecEnv(options.maker(env), options.n_envs_per_worker)
-    if isinstance(env, Sequence) and env and all(callable(function) for function in env):
+    source = gym.spec(env) if isinstance(env, str) else env
+    if isinstance(source, EnvSpec) and options.preprocess_atari and is_atari(source):
+        return _atari(source, options, verbose)
+    if isinstance(source, EnvSpec) or callable(source):
+        return AsyncDummyVecEnv(options.maker(source), options.n_envs_per_worker)
+    if isinstance(source, Sequence) and source and all(callable(function) for function in source):
         if options.n_envs_per_worker != 1:
             raise ValueError("n_envs_per_worker follows from the number of callables and n_workers: leave it out")
-        return AsyncDummyVecEnv([options.maker(function) for function in env])
+        return AsyncDummyVecEnv([options.maker(function) for function in source])
     raise TypeError(f"env must be {HOW_TO_PASS}, got {env!r}")
 
 
 def _atari(spec: EnvSpec, options: EnvOptions, verbose: int) -> AtariVecEnv:
     if options.wrapper_class is not None:
         raise ValueError(
-            f"{spec.id} gets the Atari preprocessing, which runs in C++ and takes no wrapper_class. Leave wrapper_class out, or pass "
-            "preprocess_atari=False (with SB3's AtariWrapper also env_kwargs=dict(frameskip=1), else one action lasts 16 frames)."
+            f"{spec.id} gets the Atari preprocessing, which runs in C++ and takes no wrapper_class. Leave it out, or "
+            "pass preprocess_atari=False (with SB3's AtariWrapper also env_kwargs=dict(frameskip=1), else an action lasts 16 "
+            "frames)."
         )
     env = AtariVecEnv(spec, options.n_envs_per_worker, True, options.monitor_dir, **(options.env_kwargs or {}))
     if verbose >= 1:
@@ -166,8 +168,8 @@ def _part(base: VecEnv, worker: int, n_envs: int, n_workers: int) -> MakeEnv:
         return partial(AtariVecEnv, base.spec, n_envs, base.training, base.monitor_dir, first, **base.options)
     if isinstance(base, AsyncDummyVecEnv):
         return partial(_make_dummy, [(base.maker(rank), rank) for rank in range(first, first + n_envs)])
-    if type(base) in (CopiedVecEnv, DummyVecEnv):
-        envs = base.envs if type(base) is CopiedVecEnv else base.envs[first : first + n_envs]
+    if isinstance(base, DummyVecEnv) and type(base) in (CopiedVecEnv, DummyVecEnv):
+        envs = base.envs if isinstance(base, CopiedVecEnv) else base.envs[first : first + n_envs]
         for env in envs:
             _check_copyable(env)
         return partial(DummyVecEnv, [partial(_same, env) for env in envs])  # a forked worker inherits them
@@ -218,8 +220,8 @@ def _check_copyable(env: GymEnv) -> None:
         cloudpickle.dumps(env)
     except Exception as error:
         raise ValueError(
-            f"The environment {env} cannot be copied to the workers: {error}. Pass a callable (or a list of callables) that makes "
-            "it, so that every worker makes its own; or use n_workers=0."
+            f"The environment {env} cannot be copied to the workers: {error}. Pass a callable (or a list of callables) "
+            "that makes it, so that every worker makes its own; or use n_workers=0."
         ) from error
     finally:
         for monitor, writer in monitors:
@@ -249,10 +251,12 @@ def _rewrapper(wrapper: VecEnvWrapper) -> Callable[[VecEnv], VecEnv]:
     if isinstance(wrapper, VecExtractDictObs) and kind is VecExtractDictObs:
         return partial(VecExtractDictObs, key=wrapper.key)
     if isinstance(wrapper, VecCheckNan) and kind is VecCheckNan:
-        return partial(VecCheckNan, raise_exception=wrapper.raise_exception, warn_once=wrapper.warn_once, check_inf=wrapper.check_inf)
+        options = {name: getattr(wrapper, name) for name in ("raise_exception", "warn_once", "check_inf")}
+        return partial(VecCheckNan, **options)
     raise ValueError(
-        f"{kind.__name__} cannot be split over workers. Put a gymnasium wrapper around each environment instead (wrapper_class=, "
-        "for normalisation gymnasium.wrappers.NormalizeObservation), or use n_workers=0, which steps your VecEnv as it is."
+        f"{kind.__name__} cannot be split over workers. Put a gymnasium wrapper around each environment instead "
+        "(wrapper_class=, for normalisation gymnasium.wrappers.NormalizeObservation), or use n_workers=0, which steps "
+        "your VecEnv as it is."
     )
 
 

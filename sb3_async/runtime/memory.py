@@ -36,6 +36,7 @@ class Field:
 
     @property
     def nbytes(self) -> int:
+        """Size in bytes."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
@@ -61,7 +62,7 @@ class SharedBlock:
             _check_space(size)
         self._bytes = torch.zeros(size, dtype=torch.uint8)
         if shared:
-            self._bytes.share_memory_()
+            self._bytes.share_memory_()  # type: ignore[no-untyped-call]
 
     def array(self, name: str) -> NDArray[Any]:
         """The array ``name``, a view."""
@@ -79,8 +80,9 @@ def _check_space(needed: int) -> None:
     free = shutil.disk_usage(SHM).free
     if needed > free:
         raise SharedMemoryError(
-            f"The parameters and statistics shared by the workers need {needed / 1e6:.1f} MB, but {SHM} has {free / 1e6:.1f} MB "
-            "free. Make it larger (Docker: `docker run --shm-size=1g`), use a smaller network, or n_workers=0."
+            f"The parameters and statistics shared by the workers need {needed / 1e6:.1f} MB, but {SHM} has "
+            f"{free / 1e6:.1f} MB free. Make it larger (Docker: `docker run --shm-size=1g`), use a smaller network, "
+            "or n_workers=0."
         )
 
 
@@ -172,9 +174,12 @@ class Slots:
         :param n_values: hyper-parameters that come with a grant
         :param n_stats: statistics that a worker sums
         """
-        main = _row([("granted", "i8", ()), ("grants", "i8", ()), ("steps", "i8", (RING,)), ("values", "f8", (RING, n_values))])
+        main = _row(
+            [("granted", "i8", ()), ("grants", "i8", ()), ("steps", "i8", (RING,)), ("values", "f8", (RING, n_values))]
+        )
         worker = _row(
-            [(name, "i8", ()) for name in ("done", "updates", "skipped", "lag")] + [("beat", "f8", ()), ("stats", "f8", (n_stats,))]
+            [(name, "i8", ()) for name in ("done", "updates", "skipped", "lag")]
+            + [("beat", "f8", ()), ("stats", "f8", (n_stats,))]
         )
         return {
             "slots.command": Field((1,), np.dtype("i8")),

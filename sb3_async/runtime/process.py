@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 import torch
-import torch.multiprocessing  # noqa: F401  (teaches pickle to send shared tensors to a starting process)
+import torch.multiprocessing  # teaches pickle to send shared tensors to a starting process
 
 from sb3_async.errors import RemoteTraceback, WorkerError
 from sb3_async.runtime.link import MakeWorker, WorkerLink

@@ -137,7 +137,9 @@ class WorkerGroup:
         text = f"worker {worker} (pid {process.pid}) {what} after {int(self.slots.done[worker])} steps"
         if self.restarts >= self._max_restarts:
             hint = " (SIGKILL often means: out of memory)" if "SIGKILL" in what else ""
-            raise WorkerDied(f"{text}{hint}. Workers replaced before it: {self.restarts}, max_worker_restarts={self._max_restarts}.")
+            raise WorkerDied(
+                f"{text}{hint}. Workers replaced before it: {self.restarts}, max_worker_restarts={self._max_restarts}."
+            )
         warnings.warn(f"sb3_async: {text}; it is replaced.", RuntimeWarning, stacklevel=2)
         self.restarts += 1
         self._generations[worker] += 1
