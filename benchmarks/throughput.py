@@ -17,36 +17,33 @@ from typing import Any
 GAME = "ALE/Pong-v5"
 
 
-class Rate:
-    """Steps per second after the first ``warm_up`` steps, as a callback."""
+def stopwatch(warm_up: int) -> Any:
+    """A callback whose ``rate`` is the steps per second after the first ``warm_up`` steps."""
+    from stable_baselines3.common.callbacks import BaseCallback
 
-    # stable_baselines3 is imported late, so that --only processes of other libraries need not.
-    def __new__(cls, warm_up: int) -> Any:
-        from stable_baselines3.common.callbacks import BaseCallback
+    class Stopwatch(BaseCallback):
+        first: tuple[int, float] | None = None
+        last: tuple[int, float] = (0, 0.0)
 
-        class Clock(BaseCallback):
-            first: tuple[int, float] | None = None
-            last: tuple[int, float] = (0, 0.0)
+        def _on_step(self) -> bool:
+            self.last = (self.num_timesteps, time.monotonic())
+            if self.first is None and self.num_timesteps >= warm_up:
+                self.first = self.last
+            return True
 
-            def _on_step(self) -> bool:
-                self.last = (self.num_timesteps, time.monotonic())
-                if self.first is None and self.num_timesteps >= warm_up:
-                    self.first = self.last
-                return True
+        @property
+        def rate(self) -> float:
+            assert self.first is not None
+            return (self.last[0] - self.first[0]) / (self.last[1] - self.first[1])
 
-            @property
-            def rate(self) -> float:
-                assert self.first is not None
-                return (self.last[0] - self.first[0]) / (self.last[1] - self.first[1])
-
-        return Clock()
+    return Stopwatch()
 
 
 def a3c(workers: int, envs: int, steps: int) -> float:
     """Steps per second of A3C."""
     from sb3_async import A3C
 
-    rate = Rate(steps // 5)
+    rate = stopwatch(steps // 5)
     A3C("CnnPolicy", GAME, n_workers=workers, n_envs_per_worker=envs, seed=0).learn(steps, callback=rate)
     return float(rate.rate)
 
@@ -65,7 +62,7 @@ def a2c(kind: str, threads: int, steps: int) -> float:
     # frameskip 1, since SB3's AtariWrapper skips 4 frames itself: as many frames per step as in A3C.
     base = DummyVecEnv if kind == "dummy" else SubprocVecEnv
     env = VecFrameStack(make_atari_env(GAME, 16, seed=0, env_kwargs=dict(frameskip=1), vec_env_cls=base), 4)
-    rate = Rate(steps // 5)
+    rate = stopwatch(steps // 5)
     A2C("CnnPolicy", env, seed=0, device="cpu").learn(steps, callback=rate)
     env.close()
     return float(rate.rate)

@@ -145,8 +145,8 @@ def check_element_wise(optimizer_class: OptimizerClass, options: Mapping[str, An
         agree, reason = False, f"it cannot step a flat vector ({error})"
     if not agree:
         raise ValueError(
-            f"{optimizer_class.__name__} with {dict(options)} cannot be shared by the workers: {reason}. Use an "
-            "element-wise optimizer in policy_kwargs['optimizer_class'], such as sb3_async.optim.SharedRMSProp or torch.optim.Adam."
+            f"{optimizer_class.__name__} with {dict(options)} cannot be shared by the workers: {reason}. "
+            "Use an element-wise optimizer in policy_kwargs, such as sb3_async.optim.SharedRMSProp or torch.optim.Adam."
         )
 
 
