@@ -7,13 +7,15 @@ import torch
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
+from sb3_async.policies import SmallCNN
+
 
 def linear(start: float) -> Callable[[float], float]:
     """From ``start`` down to 0 over all steps."""
     return lambda progress: start * progress
 
 
-ADAM = dict(optimizer_class=torch.optim.Adam)
+ADAM = dict(optimizer_class=torch.optim.Adam, optimizer_kwargs=dict(eps=1e-5))
 
 CARTPOLE: dict[str, Any] = dict(
     policy="MlpPolicy",
@@ -25,13 +27,27 @@ CARTPOLE: dict[str, Any] = dict(
     n_envs_per_worker=4,
 )
 
+# Adam, since rms_prop_eps=1e-5 is large beside the squared gradients of this network (about 1e-7): RMSProp is slow then.
 PONG: dict[str, Any] = dict(
     policy="CnnPolicy",
-    learning_rate=7e-4,
-    n_steps=5,
+    learning_rate=2e-4,
+    n_steps=8,
+    gae_lambda=0.95,
     ent_coef=0.01,
-    vf_coef=0.25,
     n_envs_per_worker=4,
+    policy_kwargs=ADAM,
+)
+
+
+CATCH: dict[str, Any] = dict(
+    policy="CnnPolicy",
+    learning_rate=linear(1e-3),
+    n_steps=23,  # an episode
+    gae_lambda=0.95,
+    ent_coef=0.01,
+    normalize_advantage=True,
+    n_envs_per_worker=2,
+    policy_kwargs=dict(features_extractor_class=SmallCNN, **ADAM),
 )
 
 

@@ -23,17 +23,25 @@ from tqdm import tqdm
 from sb3_async import A3C, make_atari_vec_env
 from sb3_async.envs import usable_cores
 from sb3_async.envs.atari import is_atari
+from sb3_async.policies import SmallCNN
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
+ADAM = dict(optimizer_class=torch.optim.Adam, optimizer_kwargs=dict(eps=1e-5))
 ATARI: dict[str, Any] = dict(
-    policy="CnnPolicy", n_envs_per_worker=8, n_steps=5, ent_coef=0.01, vf_coef=0.25, learning_rate=7e-4
+    policy="CnnPolicy", n_envs_per_worker=4, n_steps=8, gae_lambda=0.95, ent_coef=0.01, learning_rate=2e-4, policy_kwargs=ADAM
 )
 CATCH: dict[str, Any] = dict(
-    policy="MlpPolicy", n_steps=23, gae_lambda=0.95, ent_coef=0.01, learning_rate=1e-3, normalize_advantage=True
+    policy="CnnPolicy",
+    n_steps=23,
+    gae_lambda=0.95,
+    ent_coef=0.01,
+    learning_rate=1e-3,
+    normalize_advantage=True,
+    policy_kwargs=dict(features_extractor_class=SmallCNN, **ADAM),
 )
-CATCH_ENVS = 8  # for each worker
+CATCH_ENVS = 2  # for each worker
 
 
 class Point(NamedTuple):
@@ -218,7 +226,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--workers", type=int, default=usable_cores(), help="worker processes (default: the usable cores, %(default)s)"
     )
-    parser.add_argument("--envs", type=int, help="environments per worker (default: 8)")
+    parser.add_argument("--envs", type=int, help="environments per worker (default: 4, Catch: 2)")
     parser.add_argument(
         "--second-steps", type=int, default=200_000, help="steps of the second act, Catch-v0 (default: %(default)s, 0: none)"
     )
