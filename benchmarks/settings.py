@@ -43,10 +43,9 @@ CATCH: dict[str, Any] = dict(
     policy="CnnPolicy",
     learning_rate=linear(1e-3),
     n_steps=23,  # an episode
-    gae_lambda=0.95,
-    ent_coef=0.01,
+    ent_coef=0.002,
     normalize_advantage=True,
-    n_envs_per_worker=2,
+    n_envs_per_worker=4,
     policy_kwargs=dict(features_extractor_class=SmallCNN, **ADAM),
 )
 
