@@ -14,6 +14,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import ale_py
+import gymnasium as gym
+
+gym.register_envs(ale_py)  # here, for the processes of SubprocVecEnv too
+
 GAME = "ALE/Pong-v5"
 
 
@@ -50,14 +55,11 @@ def a3c(workers: int, envs: int, steps: int) -> float:
 
 def a2c(kind: str, threads: int, steps: int) -> float:
     """Steps per second of SB3's A2C with 16 environments."""
-    import ale_py
-    import gymnasium as gym
     import torch
     from stable_baselines3 import A2C
     from stable_baselines3.common.env_util import make_atari_env
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
 
-    gym.register_envs(ale_py)
     torch.set_num_threads(threads)
     # frameskip 1, since SB3's AtariWrapper skips 4 frames itself: as many frames per step as in A3C.
     base = DummyVecEnv if kind == "dummy" else SubprocVecEnv
@@ -128,7 +130,7 @@ def measure(name: str, steps: int) -> float:
 def main() -> None:
     """Measure all configurations in turns, print a table and write it."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=5_000)
+    parser.add_argument("--steps", type=int, default=4_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/throughput.json"))
@@ -162,7 +164,6 @@ def main() -> None:
 
 def write(options: argparse.Namespace, rates: Any, medians: Any, splits: Any) -> None:
     """The result file: figures, versions, machine, command, date."""
-    import gymnasium
     import stable_baselines3
     import torch
 
@@ -178,7 +179,7 @@ def write(options: argparse.Namespace, rates: Any, medians: Any, splits: Any) ->
             python=platform.python_version(),
             torch=torch.__version__,
             stable_baselines3=stable_baselines3.__version__,
-            gymnasium=gymnasium.__version__,
+            gymnasium=gym.__version__,
         ),
         steps_per_second=rates,
         median=medians,
