@@ -43,9 +43,10 @@ CATCH: dict[str, Any] = dict(
     policy="CnnPolicy",
     learning_rate=linear(1e-3),
     n_steps=23,  # an episode
-    ent_coef=0.002,
+    gae_lambda=0.95,
+    ent_coef=0.01,
     normalize_advantage=True,
-    n_envs_per_worker=4,
+    n_envs_per_worker=8,
     policy_kwargs=dict(features_extractor_class=SmallCNN, **ADAM),
 )
 

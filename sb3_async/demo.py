@@ -35,12 +35,13 @@ ATARI: dict[str, Any] = dict(
 CATCH: dict[str, Any] = dict(
     policy="CnnPolicy",
     n_steps=23,  # an episode
-    ent_coef=0.002,
+    gae_lambda=0.95,
+    ent_coef=0.01,
     learning_rate=1e-3,
     normalize_advantage=True,
     policy_kwargs=dict(features_extractor_class=SmallCNN, **ADAM),
 )
-CATCH_ENVS = 4  # for each worker
+CATCH_ENVS = 8  # for each worker
 
 
 class Point(NamedTuple):
@@ -225,7 +226,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--workers", type=int, default=usable_cores(), help="worker processes (default: the usable cores, %(default)s)"
     )
-    parser.add_argument("--envs", type=int, help="environments per worker (default: 4)")
+    parser.add_argument("--envs", type=int, help="environments per worker (default: 4, Catch: 8)")
     parser.add_argument(
         "--second-steps", type=int, default=200_000, help="steps of the second act, Catch-v0 (default: %(default)s, 0: none)"
     )
