@@ -41,7 +41,7 @@ PONG: dict[str, Any] = dict(
 
 CATCH: dict[str, Any] = dict(
     policy="CnnPolicy",
-    learning_rate=linear(1e-3),
+    learning_rate=linear(6e-4),
     n_steps=23,  # an episode
     gae_lambda=0.95,
     ent_coef=0.01,

@@ -37,7 +37,7 @@ CATCH: dict[str, Any] = dict(
     n_steps=23,  # an episode
     gae_lambda=0.95,
     ent_coef=0.01,
-    learning_rate=1e-3,
+    learning_rate=6e-4,
     normalize_advantage=True,
     policy_kwargs=dict(features_extractor_class=SmallCNN, **ADAM),
 )
@@ -222,13 +222,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         prog="python -m sb3_async.demo", description="Train A3C on a game, and see it learn and play."
     )
     parser.add_argument("--game", default="ALE/Pong-v5", help="an Atari id, or Catch-v0 (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=130_000, help="environment steps (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=80_000, help="environment steps (default: %(default)s)")
     parser.add_argument(
         "--workers", type=int, default=usable_cores(), help="worker processes (default: the usable cores, %(default)s)"
     )
     parser.add_argument("--envs", type=int, help="environments per worker (default: 4, Catch: 8)")
     parser.add_argument(
-        "--second-steps", type=int, default=200_000, help="steps of the second act, Catch-v0 (default: %(default)s, 0: none)"
+        "--second-steps", type=int, default=160_000, help="steps of the second act, Catch-v0 (default: %(default)s, 0: none)"
     )
     parser.add_argument(
         "--output", type=Path, default=Path("demo_output"), help="folder for the results (default: %(default)s)"
