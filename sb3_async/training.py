@@ -36,7 +36,7 @@ def count_workers(model: "AsyncAlgorithm") -> int:
 
 
 def choose_start_method(model: "AsyncAlgorithm") -> str:
-    """The start method, for live environment objects one that inherits them (DESIGN D8)."""
+    """The start method, for live environment objects one that inherits them."""
     assert model.env is not None
     if model.start_method is not None:
         return model.start_method

@@ -111,10 +111,6 @@ class AtariVecEnv(VecEnv):
         self._writers: list[ResultsWriter] = []
         self._t_start = time.time()
 
-    def part(self, n_envs: int, first_rank: int = 0) -> "AtariVecEnv":
-        """An env like this one with another number of games."""
-        return AtariVecEnv(self.spec, n_envs, self.training, self.monitor_dir, first_rank, **self.options)
-
     def _make(self, n_envs: int) -> AtariVectorEnv:
         return AtariVectorEnv(
             self._game,
