@@ -20,7 +20,7 @@ from sb3_async.envs.observations import TensorObservation
 from sb3_async.envs.split import EnvArgument
 from sb3_async.losses import a3c_loss
 from sb3_async.optim import SharedRMSProp
-from sb3_async.returns import gae
+from sb3_async.returns import Array, gae
 from sb3_async.worker import Hyper, Rollout
 
 
@@ -44,18 +44,33 @@ class A3CUpdate:
         "error_square",
     )
 
-    def act(self, policy: ActorCriticPolicy, observations: TensorObservation) -> tuple[Tensor, Tensor]:
+    live: bool = False
+    looks_ahead: bool = False
+    ends_with_episode: bool = False
+
+    def target_parameters(self, policy: ActorCriticPolicy) -> list[torch.nn.Parameter]:
+        """There is no target network."""
+        return []
+
+    def act(self, policy: ActorCriticPolicy, observations: TensorObservation, hyper: Hyper) -> tuple[Tensor, Tensor]:
         """Sample from π(a|s; θ')."""
         actions, values, _ = policy(observations)
         return actions, values.flatten()
 
-    def value(self, policy: ActorCriticPolicy, observations: TensorObservation) -> Tensor:
+    def value(self, policy: ActorCriticPolicy, observations: TensorObservation, hyper: Hyper) -> Tensor:
         """V(s; θ'), what a rollout that does not end in a terminal state is bootstrapped from."""
         return policy.predict_values(observations).flatten()
 
-    def loss(self, policy: ActorCriticPolicy, rollout: Rollout, hyper: Hyper) -> tuple[Tensor, Sequence[float]]:
+    def targets(self, policy: ActorCriticPolicy, rollout: Rollout, hyper: Hyper) -> tuple[Array, Array]:
+        """Advantages and returns, (T, N) each, see :func:`sb3_async.returns.gae`."""
+        bootstrap = self.value(policy, rollout.last, hyper).numpy()
+        return gae(rollout.rewards, rollout.discounts, rollout.values, bootstrap, hyper["gae_lambda"])
+
+    def loss(
+        self, policy: ActorCriticPolicy, rollout: Rollout, targets: tuple[Array, Array], hyper: Hyper
+    ) -> tuple[Tensor, Sequence[float]]:
         """The A3C loss of one rollout, see :func:`sb3_async.losses.a3c_loss`."""
-        advantages, returns = gae(rollout.rewards, rollout.discounts, rollout.values, rollout.bootstrap, hyper["gae_lambda"])
+        advantages, returns = targets
         actions = rollout.actions.long().flatten() if self.discrete else rollout.actions
         values, log_probs, entropy = policy.evaluate_actions(rollout.observations, actions)
         advantage = torch.from_numpy(advantages.reshape(-1))

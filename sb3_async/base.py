@@ -20,7 +20,7 @@ from stable_baselines3.common.utils import safe_mean
 from stable_baselines3.common.vec_env import VecEnv
 from typing_extensions import Self
 
-from sb3_async.checks import check_arguments, explain_small_images
+from sb3_async.checks import check_action_space, check_arguments, explain_small_images
 from sb3_async.clock import CallbackClock, StepLocals
 from sb3_async.envs import EnvOptions, make_main_env, split
 from sb3_async.envs.split import EnvArgument
@@ -53,11 +53,12 @@ class AsyncAlgorithm(BaseAlgorithm):
     The other parameters are those of the SB3 algorithm with the same ones.
     """
 
-    #: Hyper-parameters that come with each grant of steps; attributes of the model, but for the first
+    #: Hyper-parameters that come with each grant of steps; attributes of the model, or schedules
     hyper_names: ClassVar[tuple[str, ...]] = ("learning_rate", "max_grad_norm", "gamma")
     supported_action_spaces: ClassVar[tuple[type[spaces.Space[Any]], ...]] = ()
     update: Update
     n_steps: int
+    target_update_interval: int  # of algorithms with a target network
 
     def __init__(
         self,
@@ -133,6 +134,7 @@ class AsyncAlgorithm(BaseAlgorithm):
         self._policy = policy
 
     def _setup_model(self) -> None:
+        check_action_space(self.action_space)
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
         kwargs = {"use_sde": self.use_sde} if self.use_sde else {}
@@ -150,14 +152,20 @@ class AsyncAlgorithm(BaseAlgorithm):
             )
         check_element_wise(policy.optimizer_class, {**policy.optimizer_kwargs, "lr": 1e-3})
 
-    def hyper_values(self, timesteps: int) -> NDArray[np.float64]:
+    def hyper_values(self, timesteps: int, worker: int = 0) -> NDArray[np.float64]:
         """The hyper-parameters that hold at a global step, in the order of ``hyper_names``.
 
         :param timesteps: T; schedules get ``1 - T / total_timesteps``, within [0, 1]
+        :param worker: for which worker
         """
         progress = min(max(1.0 - timesteps / max(self._total_timesteps, 1), 0.0), 1.0)
-        values = [getattr(self, name) for name in self.hyper_names[1:]]
-        return np.array([self.lr_schedule(progress), *(math.inf if value is None else value for value in values)], np.float64)
+        return np.array([self._hyper_value(name, progress, worker) for name in self.hyper_names], np.float64)
+
+    def _hyper_value(self, name: str, progress_remaining: float, worker: int) -> float:
+        if name == "learning_rate":
+            return float(self.lr_schedule(progress_remaining))
+        value = getattr(self, name)
+        return math.inf if value is None else value
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         super()._update_current_progress_remaining(num_timesteps, total_timesteps)
@@ -209,10 +217,14 @@ class AsyncAlgorithm(BaseAlgorithm):
         missing = max(total - self.num_timesteps, 0)
         training = Training(self, budget=-(-missing // self.env.num_envs) * self.env.num_envs)
         self._n_learns += 1
+        self._prepare(training.n_workers)
         rollout = self.n_steps * training.n_envs * training.n_workers
         self._run(training, CallbackClock(self, starter, training.n_envs, rollout, log_interval), total)
         starter.on_training_end()
         return self
+
+    def _prepare(self, n_workers: int) -> None:
+        """Called before ``n_workers`` workers start."""
 
     def _run(self, training: Training, clock: CallbackClock, total: int) -> None:
         """Let the workers train up to ``total`` steps, or until a callback has enough."""

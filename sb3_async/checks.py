@@ -6,6 +6,8 @@ from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
 
+from sb3_async.exploration import check_final_eps
+
 SMALLEST_IMAGE = 36  # what the three convolutions of NatureCNN leave one pixel of
 
 
@@ -33,6 +35,38 @@ def check_arguments(
         raise ValueError(f"worker_timeout must be positive or None, got {worker_timeout}")
     if max_lead is not None and max_lead < 1:
         raise ValueError(f"max_lead must be at least 1, got {max_lead}")
+
+
+def check_q_arguments(model: Any) -> None:
+    """Refuse what cannot work in a value-based algorithm; ``model`` has its arguments as attributes.
+
+    :raises ValueError: naming the argument
+    """
+    if model.n_steps < 1:
+        raise ValueError(f"n_steps must be at least 1, got {model.n_steps}")
+    if model.target_update_interval < 1:
+        raise ValueError(f"target_update_interval must be at least 1 step, got {model.target_update_interval}")
+    if not 0 < model.tau <= 1:
+        raise ValueError(f"tau must be in (0, 1], got {model.tau}")
+    if not 0 <= model.exploration_fraction <= 1:
+        raise ValueError(f"exploration_fraction must be in [0, 1], got {model.exploration_fraction}")
+    if not 0 <= model.exploration_initial_eps <= 1:
+        raise ValueError(f"exploration_initial_eps must be in [0, 1], got {model.exploration_initial_eps}")
+    if not 0 <= model.pal_alpha < 1:
+        raise ValueError(f"pal_alpha must be in [0, 1), got {model.pal_alpha}")
+    check_final_eps(model.exploration_final_eps, model.exploration_final_probs)
+
+
+def check_action_space(space: spaces.Space[Any]) -> None:
+    """Refuse actions that SB3's policies would number wrongly.
+
+    :raises ValueError: for ``Discrete`` actions that do not start at 0
+    """
+    if isinstance(space, spaces.Discrete) and space.start != 0:
+        raise ValueError(
+            f"{space} starts at {space.start}, but SB3's policies give actions from 0 on. Wrap the environment, for example "
+            f"gymnasium.wrappers.TransformAction(env, lambda a: a + {space.start}, gymnasium.spaces.Discrete({space.n}))."
+        )
 
 
 def explain_small_images(space: spaces.Space[Any], policy_kwargs: dict[str, Any], error: RuntimeError) -> None:

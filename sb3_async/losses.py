@@ -42,3 +42,19 @@ def a3c_loss(
     value_loss = torch.nn.functional.mse_loss(values, returns)
     entropy_loss = log_probs.mean() if entropy is None else -entropy.mean()
     return A3CLoss(policy_loss + ent_coef * entropy_loss + vf_coef * value_loss, policy_loss, value_loss, entropy_loss)
+
+
+def q_loss(q_values: Tensor, actions: Tensor, targets: Tensor, squared: bool) -> Tensor:
+    """Mean over the batch of ``(y - Q(s, a))²`` (Mnih et al. 2016, Algorithms 1 and S2) or of Huber's loss.
+
+    Huber's loss, as of SB3's DQN, is ``(y - Q)² / 2`` up to an error of 1 and grows linearly beyond, so that its gradient is
+    the error clipped to [-1, 1]; of the squared error it is twice the error.
+
+    :param q_values: (B, actions)
+    :param actions: (B,), integers
+    :param targets: (B,), y; no gradient flows through them
+    :param squared: the squared error, not Huber's
+    """
+    taken = q_values.gather(1, actions.unsqueeze(1)).squeeze(1)
+    function = torch.nn.functional.mse_loss if squared else torch.nn.functional.smooth_l1_loss
+    return function(taken, targets)

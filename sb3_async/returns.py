@@ -50,3 +50,17 @@ def gae(rewards: Array, discounts: Array, values: Array, bootstrap: Array, gae_l
         advantages[t] = following
         next_values = values[t]
     return advantages, advantages + values
+
+
+def persistent_advantage(targets: Array, gaps: Array, next_gaps: Array, alpha: float) -> Array:
+    """Targets of persistent advantage learning (Bellemare et al. 2016, arXiv 1512.04860, section 4).
+
+    ``max(y - α (V(s) - Q(s, a)), y - α (V(s') - Q(s', a)))``, with V the maximum of Q over the actions: actions that are
+    not the best are pushed further down, unless the same action is the best in the next state.
+
+    :param targets: (...), y
+    :param gaps: (...), V(s) - Q(s, a), not negative
+    :param next_gaps: (...), V(s') - Q(s', a) for the same action, 0 where the episode ended
+    :param alpha: α in [0, 1), 0 gives back ``targets``
+    """
+    return targets - alpha * np.minimum(gaps, next_gaps)

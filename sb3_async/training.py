@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sb3_async.envs import base_env, fixed_number, is_recipe, lend, split, usable_cores
 from sb3_async.envs.observations import Observation, observation_bytes, read_observation
 from sb3_async.optim import initial_state
-from sb3_async.runtime import Credits, Field, FlatLayout, InlineGroup, SharedBlock, Slots, WorkerGroup
+from sb3_async.runtime import Credits, Crossings, Field, FlatLayout, InlineGroup, SharedBlock, Slots, WorkerGroup
 from sb3_async.runtime.link import MakeWorker
 from sb3_async.runtime.supervisor import Messages
 from sb3_async.worker import ActorLearner, WorkerConfig, optimizer_field
@@ -70,12 +70,14 @@ class Training:
         self._optimizer = (model._policy.optimizer_class, options)
         state = initial_state(*self._optimizer, self._layout.size)
         self._state_names = tuple(state)
-        fields = {"parameters": state_field(torch.empty(self._layout.size, dtype=self._layout.dtype))}
+        self._target: list[torch.nn.Parameter] = model.update.target_parameters(model._policy)
+        vector = state_field(torch.empty(self._layout.size, dtype=self._layout.dtype))
+        fields = {"parameters": vector} | ({"target": vector} if self._target else {})
         fields |= {optimizer_field(name): state_field(value) for name, value in state.items()}
         fields |= {
             "observation": Field((self.n_workers, observation_bytes(env.observation_space, self.n_envs)), np.dtype("u1"))
         }
-        fields |= Slots.fields(self.n_workers, len(model.hyper_names), len(model.update.statistics))
+        fields |= Slots.fields(self.n_workers, len(model.hyper_names) + 1, len(model.update.statistics))
         self._block = SharedBlock(fields, shared=not inline)
         for name, value in state.items():
             self._block.tensor(optimizer_field(name)).copy_(value)
@@ -92,10 +94,11 @@ class Training:
                 preload=("sb3_async.preload",),
                 max_restarts=model.max_worker_restarts,
                 timeout=model.worker_timeout,
-                on_restart=lambda worker: self.credits.reclaim(worker),
+                on_restart=self._reclaim,
             )
         )
         self.slots = self.group.slots
+        self._target_updates = Crossings(self.slots.target_updates, self._start_steps)
         self.credits = Credits(self.slots, budget, rollout=model.n_steps * self.n_envs, unit=self.n_envs)
         self.tick = 0.0 if inline else FIRST_TICK
         self._fresh = True
@@ -110,7 +113,7 @@ class Training:
             policy_kwargs={**model.policy_kwargs, "use_sde": model.use_sde} if model.use_sde else model.policy_kwargs,
             update=model.update,
             n_steps=model.n_steps,
-            hyper_names=model.hyper_names,
+            hyper_names=(*model.hyper_names, "target_updates"),
             optimizer_class=self._optimizer[0],
             optimizer_options=self._optimizer[1],
             optimizer_state=self._state_names,
@@ -138,7 +141,16 @@ class Training:
             self._first_step = self._first_step or time.monotonic() - self.tick
             rate = done / max(time.monotonic() - self._first_step, 1e-3)
         lead = self._model.max_lead if self._model.max_lead is not None else max(least, int(LEAD_SECONDS * rate))
-        self.credits.deal(clock + lead, lambda granted: self._model.hyper_values(self._start_steps + granted))
+        self.credits.deal(clock + lead, self._grant_values)
+
+    def _grant_values(self, worker: int, before: int, after: int) -> NDArray[np.float64]:
+        model, steps = self._model, self._start_steps + after
+        times = self._target_updates.due(worker, steps, model.target_update_interval) if self._target else 0
+        return np.append(model.hyper_values(steps, worker), times)
+
+    def _reclaim(self, worker: int) -> None:
+        self.credits.reclaim(worker)
+        self._target_updates.reclaim(worker)
 
     def poll(self) -> tuple[int, Messages]:
         """Grant more steps and see what the workers did: steps done so far in this run, and messages.
@@ -165,6 +177,8 @@ class Training:
     def push(self) -> None:
         """Copy parameters and optimiser state from the model's policy to the workers."""
         self._layout.gather(self._trained, self._block.tensor("parameters"))
+        if self._target:
+            self._layout.gather(self._target, self._block.tensor("target"))
         states = [self._model._policy.optimizer.state.get(p, {}) for p in self._trained]
         for name in self._state_names:
             values = [state[name] for state in states if name in state]
@@ -179,6 +193,8 @@ class Training:
     def pull(self) -> None:
         """Copy parameters and optimiser state from the workers to the model's policy, as ordinary torch state."""
         self._layout.scatter(self._block.tensor("parameters"), self._trained)
+        if self._target:
+            self._layout.scatter(self._block.tensor("target"), self._target)
         state = self._model._policy.optimizer.state
         for name in self._state_names:
             shared = self._block.tensor(optimizer_field(name))
@@ -227,6 +243,8 @@ class Training:
             "skipped_updates": int(self.slots.skipped.sum()),
             "worker_restarts": self.group.restarts,
         }
+        if self._target:
+            figures["target_updates"] = int(self.slots.target_updates.sum())
         if updates:
             figures["policy_lag"] = lag / updates
         return means, figures

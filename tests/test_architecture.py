@@ -12,14 +12,15 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 # From the bottom up. A module may import those of lower layers and of its own package, but no sibling algorithm.
 LAYERS = [
-    {"version", "errors", "returns", "losses", "optim", "policies"},
+    {"version", "errors", "returns", "losses", "exploration", "optim", "policies"},
     {"runtime"},
     {"envs"},
     {"worker"},
+    {"q_updates"},
     {"preload", "training", "checks"},
     {"clock"},
     {"base"},
-    {"a3c"},
+    {"a3c", "async_q"},
     {"__init__"},
     {"demo"},
 ]

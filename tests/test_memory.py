@@ -89,12 +89,13 @@ def test_credits_deal_exactly_the_budget(budget: int, rollout: int, unit: int, n
     rng = np.random.default_rng(0)
     values: list[int] = []
 
-    def values_at(granted: int) -> np.ndarray:
-        values.append(granted)
-        return np.array([granted], np.float64)
+    def values_for(worker: int, before: int, after: int) -> np.ndarray:
+        assert before == sum(values[-1:])
+        values.append(after)
+        return np.array([after], np.float64)
 
     for clock in range(10 * budget + 10):
-        credit.deal(min(int(slots.done.sum()) + 3 * rollout, clock + rollout), values_at)
+        credit.deal(min(int(slots.done.sum()) + 3 * rollout, clock + rollout), values_for)
         assert (slots.granted % unit == 0).all()
         busy = rng.integers(n)
         slots.done[busy] = slots.granted[busy]
@@ -107,27 +108,27 @@ def test_credits_deal_exactly_the_budget(budget: int, rollout: int, unit: int, n
 def test_credits_respect_the_limit_but_never_starve() -> None:
     slots = slots_of(2)
     credit = Credits(slots, 100, 10, 1)
-    credit.deal(25, lambda granted: np.zeros(1))
+    credit.deal(25, lambda worker, before, after: np.zeros(1))
     assert credit.granted == 30  # whole rollouts
-    credit.deal(25, lambda granted: np.zeros(1))
+    credit.deal(25, lambda worker, before, after: np.zeros(1))
     assert credit.granted == 30
     slots.done[:] = slots.granted
-    credit.deal(0, lambda granted: np.zeros(1))
+    credit.deal(0, lambda worker, before, after: np.zeros(1))
     assert credit.outstanding == 10
 
 
 def test_credits_fit_the_ring() -> None:
     slots = slots_of(1)
-    Credits(slots, 10_000, 1, 1).deal(10_000, lambda granted: np.zeros(1))
+    Credits(slots, 10_000, 1, 1).deal(10_000, lambda worker, before, after: np.zeros(1))
     assert slots.grants[0] < RING
 
 
 def test_what_a_dead_worker_left_is_dealt_again() -> None:
     slots = slots_of(2)
     credit = Credits(slots, 40, 10, 1)
-    credit.deal(40, lambda granted: np.zeros(1))
+    credit.deal(40, lambda worker, before, after: np.zeros(1))
     slots.done[0] = 10
     credit.reclaim(0)
     assert credit.granted == 30
-    credit.deal(40, lambda granted: np.zeros(1))
+    credit.deal(40, lambda worker, before, after: np.zeros(1))
     assert credit.granted == 40

@@ -45,7 +45,7 @@ class Run:
             done = 0
             while done < self.budget:
                 assert time.monotonic() < deadline, "the workers hang"
-                self.credits.deal(done + 100, lambda granted: np.array([granted], np.float64))
+                self.credits.deal(done + 100, lambda worker, before, after: np.array([after], np.float64))
                 done, messages = self.group.poll(0.02)
                 self.messages += messages
         finally:
@@ -124,7 +124,7 @@ def test_stop_kills_a_worker_that_will_not_end(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sb3_async.runtime.supervisor.GRACE_STOP", 0.5)
     run = Run(10**9, n=2, toy=lambda worker, generation: Toy("hang"))
     run.group.start()
-    run.credits.deal(100, lambda granted: np.zeros(1))
+    run.credits.deal(100, lambda worker, before, after: np.zeros(1))
     while run.group.slots.done[0] < 20:
         run.group.poll(0.01)
     start = time.monotonic()
@@ -167,7 +167,7 @@ def test_inline_group_takes_the_same_steps() -> None:
     credit = Credits(group.slots, 103, 5, 1)
     done = 0
     while done < 103:
-        credit.deal(done + 20, lambda granted: np.array([granted], np.float64))
+        credit.deal(done + 20, lambda worker, before, after: np.array([after], np.float64))
         done, messages = group.poll(0)
         assert messages
     group.stop()
@@ -186,7 +186,7 @@ def test_no_worker_outlives_main(method: str, end: str, tmp_path: Path) -> None:
             from tests.test_runtime import Run
             run = Run(10**9, n=3, method={method!r})
             run.group.start()
-            run.credits.deal(1000, lambda granted: np.zeros(1))
+            run.credits.deal(1000, lambda worker, before, after: np.zeros(1))
             while (run.group.slots.done == 0).any():
                 run.group.poll(0.01)
             print(*[process.pid for process in run.group._processes], flush=True)

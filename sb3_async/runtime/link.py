@@ -93,6 +93,10 @@ class WorkerLink:
         """Count one update that was not applied."""
         self.slots.skipped[self.index] += 1
 
+    def report_target_updates(self, times: int) -> None:
+        """Count updates of the target parameters."""
+        self.slots.target_updates[self.index] += times
+
     def report_steps(self, steps: int) -> None:
         """Count steps taken. What happened in them must have been sent before."""
         self.slots.done[self.index] += steps

@@ -135,10 +135,15 @@ class FlatLayout:
         """
         flat, gradient = torch.zeros(self.size, dtype=self.dtype), torch.zeros(self.size, dtype=self.dtype)
         self.gather(parameters, flat)
-        for parameter, value, grad in zip(parameters, self.views(flat), self.views(gradient), strict=True):
-            parameter.data = value
+        self.place(parameters, flat)
+        for parameter, grad in zip(parameters, self.views(gradient), strict=True):
             parameter.grad = grad
         return flat, gradient
+
+    def place(self, parameters: Sequence[torch.nn.Parameter], flat: Tensor) -> None:
+        """Let ``parameters`` be ``flat``: what is written there they see at once."""
+        for parameter, value in zip(parameters, self.views(flat), strict=True):
+            parameter.data = value
 
 
 RING = 256  # grants that one worker may have outstanding
@@ -149,8 +154,9 @@ class Slots:
 
     ``main[i]``: ``granted`` steps in all, ``grants`` made, and for each of the last RING grants its ``steps`` and the
     ``values`` (hyper-parameters) that hold for it.
-    ``worker[i]``: steps ``done`` in all, ``updates`` applied and ``skipped``, ``beat`` (monotonic seconds of the last sign of
-    life), ``lag`` (updates of other workers between reading and writing the parameters, summed) and sums of ``stats``.
+    ``worker[i]``: steps ``done`` in all, ``updates`` applied and ``skipped``, ``target_updates`` (of the target parameters, as
+    many as were due), ``beat`` (monotonic seconds of the last sign of life), ``lag`` (updates of other workers between reading
+    and writing the parameters, summed) and sums of ``stats``.
     ``command``: one word, written by main.
     """
 
@@ -164,6 +170,7 @@ class Slots:
         self.granted, self.grants = self.main["granted"], self.main["grants"]
         self.steps, self.values = self.main["steps"], self.main["values"]
         self.done, self.updates, self.skipped = self.worker["done"], self.worker["updates"], self.worker["skipped"]
+        self.target_updates = self.worker["target_updates"]
         self.beat, self.lag, self.stats = self.worker["beat"], self.worker["lag"], self.worker["stats"]
 
     @staticmethod
@@ -178,7 +185,7 @@ class Slots:
             [("granted", "i8", ()), ("grants", "i8", ()), ("steps", "i8", (RING,)), ("values", "f8", (RING, n_values))]
         )
         worker = _row(
-            [(name, "i8", ()) for name in ("done", "updates", "skipped", "lag")]
+            [(name, "i8", ()) for name in ("done", "updates", "skipped", "target_updates", "lag")]
             + [("beat", "f8", ()), ("stats", "f8", (n_stats,))]
         )
         return {
