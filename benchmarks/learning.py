@@ -1,4 +1,7 @@
-"""Learning to a score over several seeds: ``python benchmarks/learning.py --env CartPole-v1 --workers 2 --seeds 5``."""
+"""Learning to a score over several seeds.
+
+``python benchmarks/learning.py --algo a3c --env CartPole-v1 --workers 2 --seeds 5``. Exit status 1 if a seed misses the score.
+"""
 
 import argparse
 import json
@@ -7,62 +10,71 @@ import sys
 import time
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import stable_baselines3
 import torch
-from settings import CARTPOLE, CATCH, catch_env
+from settings import ALGORITHMS, TASKS, make_model
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 
-from sb3_async import A3C
+
+class FirstReached(BaseCallback):
+    """Notes when the mean of the last ``window`` training episodes first reached ``score``."""
+
+    def __init__(self, score: float, window: int = 200) -> None:
+        super().__init__()
+        self.score, self.window, self.scores = score, window, list[float]()
+        self.steps: int | None = None
+        self.start = time.monotonic()
+        self.seconds: float | None = None
+
+    def _on_step(self) -> bool:
+        self.scores += [info["episode"]["r"] for info in self.locals["infos"] if "episode" in info]
+        del self.scores[: -self.window]
+        if self.steps is None and len(self.scores) == self.window and np.mean(self.scores) >= self.score:
+            self.steps, self.seconds = self.num_timesteps, round(time.monotonic() - self.start, 1)
+        return True
 
 
-class Task(NamedTuple):
-    """What is to be reached."""
-
-    steps: int
-    score: float
-    episodes: int
-
-
-TASKS = {"CartPole-v1": Task(500_000, 475.0, 20), "Catch-v0": Task(300_000, 0.95, 500)}
-
-
-def run(env: str, workers: int, seed: int) -> dict[str, Any]:
+def run(algo: str, env: str, workers: int, seed: int, steps: int | None = None) -> dict[str, Any]:
     """Train with one seed and evaluate."""
-    task = TASKS[env]
-    if env == "Catch-v0":
-        n_envs = CATCH["n_envs_per_worker"] * workers
-        settings = {name: value for name, value in CATCH.items() if name != "n_envs_per_worker"}
-        model = A3C(env=catch_env(n_envs), n_workers=workers, seed=seed, **settings)
-    else:
-        model = A3C(env=env, n_workers=workers, seed=seed, **CARTPOLE)
+    task = TASKS[algo, env]
+    model, evaluation = make_model(algo, env, workers, seed)
+    watch = FirstReached(task.score * 0.9)
     start = time.monotonic()
-    model.learn(task.steps, log_interval=None)
+    model.learn(steps or task.steps, callback=watch, log_interval=None)
     seconds = time.monotonic() - start
-    evaluation: Any = catch_env(8) if env == "Catch-v0" else model.get_env()
     evaluation.seed(10_000 + seed)
     rewards, _ = evaluate_policy(model, evaluation, task.episodes, deterministic=True, return_episode_rewards=True)
-    return dict(seed=seed, score=float(np.mean(rewards)), steps=model.num_timesteps, seconds=round(seconds, 1))
+    return dict(
+        seed=seed,
+        score=round(float(np.mean(rewards)), 4),
+        steps=model.num_timesteps,
+        seconds=round(seconds, 1),
+        steps_to_90_percent_in_training=watch.steps,
+        seconds_to_90_percent_in_training=watch.seconds,
+    )
 
 
 def main() -> None:
-    """Run all seeds; exit status 1 if one of them misses the score."""
+    """Run all seeds."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--env", choices=list(TASKS), default="CartPole-v1")
+    parser.add_argument("--algo", choices=list(ALGORITHMS), default="a3c")
+    parser.add_argument("--env", choices=["CartPole-v1", "Catch-v0"], default="CartPole-v1")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     options = parser.parse_args()
-    task, rows = TASKS[options.env], []
+    task, rows = TASKS[options.algo, options.env], []
+    steps = options.steps or task.steps
     for seed in range(options.seeds):
-        rows.append(run(options.env, options.workers, seed))
-        print(f"{options.env}, {options.workers} workers, {rows[-1]}", flush=True)
+        rows.append(run(options.algo, options.env, options.workers, seed, steps))
+        print(f"{options.algo}, {options.env}, {options.workers} workers, {rows[-1]}", flush=True)
     reached = sum(row["score"] >= task.score for row in rows)
-    print(
-        f"{reached} of {options.seeds} seeds reach {task.score} (mean of {task.episodes} episodes) within {task.steps:,} steps"
-    )
+    print(f"{reached} of {options.seeds} seeds reach {task.score} (mean of {task.episodes} episodes) within {steps:,} steps")
     result = dict(
         date=date.today().isoformat(),
         command=" ".join(["python", *sys.argv]),
@@ -73,9 +85,8 @@ def main() -> None:
         rows=rows,
     )
     options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / f"learning_a3c_{options.env}_{options.workers}_workers.json").write_text(
-        json.dumps(result, indent=2) + "\n"
-    )
+    name = f"learning_{options.algo}_{options.env}_{options.workers}_workers.json"
+    (options.output / name).write_text(json.dumps(result, indent=2) + "\n")
     sys.exit(reached < options.seeds)
 
 

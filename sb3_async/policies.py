@@ -13,7 +13,9 @@ from torch import Tensor, nn
 class SmallCNN(BaseFeaturesExtractor):
     """A network for small pictures such as those of ``Catch-v0``, for which SB3's default CNN is too large.
 
-    Two convolutions of 32 channels, 5x5 with stride 2, and a linear layer: what Kaixhin/Atari plays Catch with.
+    Two convolutions of 32 channels, 5x5 with stride 2, and a linear layer: what Kaixhin/Atari plays Catch with. Initialised
+    orthogonally with gain sqrt(2), which SB3 does itself for actor-critic policies and not for DQN's: with torch's
+    smaller default, action values of pictures that are mostly black hardly start to learn.
 
     :param observation_space: pictures (channels, height, width) of at least 5x5
     :param features_dim: outputs of the linear layer
@@ -31,6 +33,11 @@ class SmallCNN(BaseFeaturesExtractor):
         with torch.no_grad():
             size = convolutions(torch.zeros(1, *observation_space.shape)).shape[1]
         self.network = nn.Sequential(convolutions, nn.Linear(size, features_dim), nn.ReLU())
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.orthogonal_(layer.weight, gain=2**0.5)
+                assert layer.bias is not None
+                nn.init.zeros_(layer.bias)
 
     def forward(self, observations: Tensor) -> Tensor:
         """Features (N, features_dim) of pictures (N, channels, height, width)."""

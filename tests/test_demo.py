@@ -97,6 +97,7 @@ def test_readme_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (tmp_path / "pong.zip").exists()
 
 
-def test_docs_example() -> None:
-    (example,) = examples(REPOSITORY / "docs" / "algorithms" / "a3c.md")
+@pytest.mark.parametrize("page", ["a3c.md", "async_q.md"])
+def test_docs_example(page: str) -> None:
+    (example,) = examples(REPOSITORY / "docs" / "algorithms" / page)
     exec(example.replace("10_000", "500"), {})

@@ -1,19 +1,18 @@
-"""A3C learns: to a score, over several seeds. The benchmarks do the same for longer and with more seeds."""
+"""The algorithms learn: to a score, over several seeds. The benchmarks do the same for longer and with more seeds."""
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 
-from sb3_async import A3C
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from settings import CARTPOLE, CATCH, catch_env
+from settings import make_model
+
+VALUE_BASED = ["asyncq", "asyncnstepq", "asyncsarsa"]
 
 
 class Enough(BaseCallback):
@@ -28,21 +27,35 @@ class Enough(BaseCallback):
         return len(self.scores) < self.window or float(np.mean(self.scores[-self.window :])) < self.score
 
 
+def learnt(algo: str, env: str, seed: int, steps: int, enough: Enough) -> float:
+    """The mean score of a model that was trained until it had enough."""
+    model, evaluation = make_model(algo, env, workers=2, seed=seed)
+    model.learn(steps, callback=enough)
+    mean, _ = evaluate_policy(model, evaluation, 100 if env == "Catch-v0" else 10)
+    evaluation.close()
+    return float(mean)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.timeout(300)
-def test_cartpole(seed: int) -> None:
-    model = A3C(env="CartPole-v1", n_workers=2, seed=seed, **CARTPOLE)
-    model.learn(500_000, callback=Enough(480, 40))
-    mean, _ = evaluate_policy(model, model.get_env(), 10)  # type: ignore[arg-type]
-    model.get_env().close()  # type: ignore[union-attr]
-    assert mean > 400
+def test_a3c_on_cartpole(seed: int) -> None:
+    assert learnt("a3c", "CartPole-v1", seed, 500_000, Enough(480, 40)) > 400
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.timeout(300)
-def test_catch(seed: int) -> None:
-    settings: dict[str, Any] = {name: value for name, value in CATCH.items() if name != "n_envs_per_worker"}
-    model = A3C(env=catch_env(2 * CATCH["n_envs_per_worker"]), n_workers=2, seed=seed, **settings)
-    model.learn(300_000, callback=Enough(0.5, 300))
-    mean, _ = evaluate_policy(model, catch_env(4), 200)
-    assert mean > 0.4, "a random policy catches one ball in ten"
+def test_a3c_on_catch(seed: int) -> None:
+    """A random policy catches one ball in ten."""
+    assert learnt("a3c", "Catch-v0", seed, 300_000, Enough(0.5, 300)) > 0.4
+
+
+@pytest.mark.parametrize("algo", VALUE_BASED)
+@pytest.mark.timeout(300)
+def test_value_based_on_catch(algo: str) -> None:
+    assert learnt(algo, "Catch-v0", 0, 300_000, Enough(0.6, 300)) > 0.5
+
+
+@pytest.mark.parametrize("algo", VALUE_BASED)
+@pytest.mark.timeout(300)
+def test_value_based_on_cartpole(algo: str) -> None:
+    assert learnt(algo, "CartPole-v1", 0, 300_000, Enough(200, 20)) > 150
