@@ -45,12 +45,14 @@ CARTPOLE: Settings = dict(
 )
 
 # Adam, since rms_prop_eps=1e-5 is large beside the squared gradients of this network (about 1e-7): RMSProp is slow then.
+# Normalised advantages, since points are rare: without them the entropy bonus keeps the policy uniform (400,000 steps).
 PONG: Settings = dict(
     policy="CnnPolicy",
-    learning_rate=2e-4,
-    n_steps=8,
+    learning_rate=3e-4,
+    n_steps=16,
     gae_lambda=0.95,
     ent_coef=0.01,
+    normalize_advantage=True,
     n_envs_per_worker=4,
     policy_kwargs=ADAM,
 )
