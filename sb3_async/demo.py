@@ -249,7 +249,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.game == "ALE/Pong-v5":
         print(
             "What to expect: Pong starts between -21 and -20 points and needs far longer than this to leave them "
-            "(380,000 steps were not enough); this is the beginning."
+            "(a million steps were not enough); this is the beginning."
         )
     acts = [train(options.game, options.steps, options.workers, options.envs, options.seed, options.load)]
     if second and not acts[0].interrupted:
