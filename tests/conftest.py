@@ -1,4 +1,4 @@
-"""Every test leaves no process, file descriptor or shared memory behind."""
+"""Every test leaves no process, open file or shared memory behind."""
 
 import os
 import time
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from stable_baselines3.common.logger import Logger, configure
 
 # Both belong to multiprocessing and serve the whole life of the main process.
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
@@ -30,12 +31,25 @@ def shared_names() -> set[str]:
     return set(os.listdir("/dev/shm")) if Path("/dev/shm").is_dir() else set()
 
 
+def open_files() -> set[str]:
+    return {file.path for file in psutil.Process().open_files()}
+
+
+@pytest.fixture
+def csv_logger(tmp_path: Path) -> Iterator[Logger]:
+    """Writes ``tmp_path / "progress.csv"``; SB3's loggers keep their file open until someone closes them."""
+    logger = configure(str(tmp_path), ["csv"])
+    yield logger
+    logger.close()
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    names = shared_names()
+    names, files = shared_names(), open_files()
     yield
     deadline = time.monotonic() + 10
     while (left := workers()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left, f"processes left behind: {left}"
     assert shared_names() <= names
+    assert open_files() <= files, "a file was left open"

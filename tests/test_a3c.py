@@ -21,7 +21,7 @@ from stable_baselines3.common.callbacks import (
     StopTrainingOnMaxEpisodes,
 )
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.logger import configure
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 
@@ -311,11 +311,10 @@ def test_schedule_runs_over_all_workers_steps() -> None:
     assert min(run) == 0.0 and max(run) <= 1.0 and len(set(run)) >= 190
 
 
-def test_logs(tmp_path: Path) -> None:
+def test_logs(tmp_path: Path, csv_logger: Logger) -> None:
     model = A3C("MlpPolicy", "CartPole-v1", n_workers=2)
-    model.set_logger(configure(str(tmp_path), ["csv"]))
+    model.set_logger(csv_logger)
     model.learn(2_000, log_interval=50)
-    model.logger.close()
     import pandas
 
     table = pandas.read_csv(tmp_path / "progress.csv")

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import configure
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.dqn.policies import DQNPolicy
 
 from sb3_async import AsyncNStepQ, AsyncQ, AsyncSarsa
@@ -347,9 +347,9 @@ def test_final_eps_are_drawn_with_their_probabilities() -> None:
     assert final_eps_at(0.7, 0.05, probs) == 0.05
 
 
-def test_epsilon_follows_the_steps_of_all_workers_and_is_logged(tmp_path: Path) -> None:
+def test_epsilon_follows_the_steps_of_all_workers_and_is_logged(tmp_path: Path, csv_logger: Logger) -> None:
     model = AsyncQ("MlpPolicy", Probe, n_workers=3, exploration_fraction=0.5, seed=1)
-    model.set_logger(configure(str(tmp_path), ["csv"]))
+    model.set_logger(csv_logger)
     model.learn(600, log_interval=5)
     finals = [model._final_eps(worker) for worker in range(3)]
     assert set(finals) <= {0.1, 0.01, 0.5} and len(set(finals)) > 1
